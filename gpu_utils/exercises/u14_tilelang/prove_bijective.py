@@ -11,7 +11,7 @@ from typing import Any
 from gpu_utils.analytic.formulas import formula
 from gpu_utils.analytic.tolerance import EXACT
 from gpu_utils.exercises.u14_tilelang import prove_bijective_slips as slips
-from gpu_utils.exercises.u14_tilelang.proofs import ENOUGH, LITTLE, broken, numbered, pair, said, with_z3
+from gpu_utils.exercises.u14_tilelang.proofs import ENOUGH, LITTLE, broken, numbered, pair, said, short, with_z3
 from gpu_utils.grading.compare import Difference
 from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs, Misconception
 
@@ -199,7 +199,7 @@ def _of_family(family: Family, witness: Any, what: str, indices: bool = True) ->
         return wrong
     for name, (low, high) in family.sizes.items():
         if not low <= witness[name] <= high:
-            return Difference("witness", f"{what} has {name} = {witness[name]}; it is from {low} to {high}")
+            return Difference("witness", f"{what} has {name} = {short(witness[name])}; it is from {low} to {high}")
     if condition := broken(family.given, witness):
         return Difference("witness", f"{what} ({said(witness)}) breaks the condition {condition}")
     for name, bound in family.indices.items() if indices else ():
@@ -318,7 +318,7 @@ _WRONG: tuple[tuple[str, Callable[..., Any], str], ...] = (
     (
         "narrow_bits",
         slips.answer(width=16),
-        "The bit vectors are too narrow: 2^16 rows of 8 pieces need 20 bits, and what does not fit wraps around. The "
+        "The bit vectors are too narrow: 2^16 rows of 8 pieces need 20 bits, of 32 pieces 22, and what does not fit wraps around. The "
         "statement says how large numbers get.",
     ),
     (
@@ -345,6 +345,7 @@ EXERCISE = Exercise(
         Case("pieces moved by xor with the row", family="xor swizzle"),
         Case("the same with a bit too many", family="xor with too many bits"),
         Case("wrong from row 512 on", family="xor, wrong from row 512"),
+        Case("32 pieces a row: numbers of 22 bits", family="swizzle", pieces=32, divisor=1, modulus=32),
         Case("padding: nobody collides, and places stay empty", family="padded rows"),
         Case("collisions within a row", family="every second piece"),
         Case("collisions within a row, from row 9 on", family="the last pieces from row 9 on"),

@@ -10,7 +10,7 @@ from typing import Any
 from gpu_utils.analytic.formulas import formula
 from gpu_utils.analytic.tolerance import EXACT
 from gpu_utils.exercises.u14_tilelang import prove_bounds_slips as slips
-from gpu_utils.exercises.u14_tilelang.proofs import ENOUGH, LITTLE, broken, numbered, pair, said, with_z3
+from gpu_utils.exercises.u14_tilelang.proofs import ENOUGH, LITTLE, broken, numbered, pair, said, short, with_z3
 from gpu_utils.grading.compare import Difference
 from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs, Misconception
 
@@ -161,7 +161,7 @@ def _witness(access: Access, witness: Any) -> Difference | None:
     numbers = {name: witness[name] for name in access.names}
     for name, (low, high) in access.names.items():
         if not low <= numbers[name] <= high:
-            return Difference("witness", f"the witness has {name} = {numbers[name]}; it is from {low} to {high}")
+            return Difference("witness", f"the witness has {name} = {short(numbers[name])}; it is from {low} to {high}")
     if condition := broken(access.given, numbers):
         return Difference("witness", f"the witness ({said(numbers)}) breaks the condition {condition}")
     if slips.fault(numbers, access.index, access.length, access.bits):
@@ -233,6 +233,22 @@ _WRONG: tuple[tuple[str, Callable[..., Any], str], ...] = (
         "without_the_sign",
         slips.answer(most=lambda bits: 2**bits - 1, least=lambda bits: -(2 ** (bits - 1))),
         "The limit is that of unsigned numbers. One of the bits is the sign: a number of 32 bits ends at 2^31 - 1.",
+    ),
+    (
+        "numbers_from_0_up",
+        slips.answer(most=lambda bits: 2**bits - 1, least=lambda bits: 0),
+        "The limits are those of unsigned numbers, from 0 up. The kernel's have a sign: a step may be negative, and a "
+        "number of 32 bits ends at 2^31 - 1.",
+    ),
+    (
+        "the_limit_itself_fits",
+        slips.answer(most=lambda bits: 2 ** (bits - 1)),
+        "2^(bits - 1) was let through, and that is one too many: the largest number of `bits` bits is 2^(bits - 1) - 1.",
+    ),
+    (
+        "as_far_below_as_above",
+        slips.answer(least=lambda bits: -(2 ** (bits - 1)) + 1),
+        "The smallest number was taken for the negative of the largest. There is one more below 0: -2^(bits - 1) fits.",
     ),
     (
         "too_large_only",
