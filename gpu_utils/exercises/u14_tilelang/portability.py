@@ -79,7 +79,9 @@ def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
 def _named(tile: Any, report: Mapping[str, tuple[str, float]], inputs: Inputs) -> Difference | None:
     """A tile, a chip or a bound that does not exist; None where all do."""
     if tile is not None and (not isinstance(tile, str) or tile not in inputs["counts"]):
-        return Difference("form:tile", f"the tile is {_short(tile)}; expected one of {_list(inputs['counts'])}, or None")
+        return Difference(
+            "form:tile", f"the tile is {_short(tile)}; expected one of {_list(inputs['counts'])}, or None"
+        )
     if other := next((chip for chip in report if chip not in inputs["chips"]), None):
         return Difference("form:chip", f"the report has a chip {_short(other)}; expected {_list(inputs['chips'])}")
     for chip, (bound, _) in report.items():
@@ -121,7 +123,8 @@ _HINTS = {
     "memory_in_rounds": "Bytes were rounded up to full rounds as FLOPs are. Units share the way to memory: the bytes "
     "of all blocks over its rate, however they are spread.",
     "one_peak": "Other FLOPs were divided by the peak of the matrix units. They run elsewhere, at a rate of their own.",
-    "peak_of_a_unit": "The FLOPs of one unit were divided by the FLOP/s of the whole chip. A unit has its share of them: "
+    "peak_of_a_unit": "The FLOPs of one unit were divided by the FLOP/s of the whole chip. A unit has "
+    "its share of them: "
     "the chip's rate over `units`.",
     "residents_at_once": "Resident blocks were taken to run side by side at full speed. They share the FLOP/s of their "
     "unit: two blocks take twice as long as one, also where both have room.",

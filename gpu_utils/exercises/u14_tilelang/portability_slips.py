@@ -151,7 +151,9 @@ WRONG: dict[str, Callable[..., Any]] = {
     "all_added": answer(total=lambda parts, hidden: max(parts.values()) if hidden else sum(parts.values())),
     "of_the_peak": answer(least=lambda work, chip: work["flops"] / chip["matrix"]),
     "of_the_memory": answer(least=lambda work, chip: work["bytes"] / chip["memory"]),
-    "least_times_added": answer(least=lambda work, chip: work["flops"] / chip["matrix"] + work["bytes"] / chip["memory"]),
+    "least_times_added": answer(
+        least=lambda work, chip: work["flops"] / chip["matrix"] + work["bytes"] / chip["memory"]
+    ),
     "needs_both": answer(hidden=lambda count: count["resident"] >= 2 and count["buffers"] >= 2),
     "best_on_average": answer(worth=lambda fractions: sum(fractions.values())),
     "best_on_the_first": answer(worth=lambda fractions: next(iter(fractions.values()))),

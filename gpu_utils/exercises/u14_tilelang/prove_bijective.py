@@ -318,7 +318,8 @@ _WRONG: tuple[tuple[str, Callable[..., Any], str], ...] = (
     (
         "narrow_bits",
         slips.answer(width=16),
-        "The bit vectors are too narrow: 2^16 rows of 8 pieces need 20 bits, of 32 pieces 22, and what does not fit wraps around. The "
+        "The bit vectors are too narrow: 2^16 rows of 8 pieces need 20 bits, of 32 pieces 22, and what does "
+        "not fit wraps around. The "
         "statement says how large numbers get.",
     ),
     (

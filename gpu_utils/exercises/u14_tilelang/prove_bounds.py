@@ -243,7 +243,8 @@ _WRONG: tuple[tuple[str, Callable[..., Any], str], ...] = (
     (
         "the_limit_itself_fits",
         slips.answer(most=lambda bits: 2 ** (bits - 1)),
-        "2^(bits - 1) was let through, and that is one too many: the largest number of `bits` bits is 2^(bits - 1) - 1.",
+        "2^(bits - 1) was let through, and that is one too many: the largest number of `bits` bits is "
+        "2^(bits - 1) - 1.",
     ),
     (
         "as_far_below_as_above",
