@@ -33,7 +33,7 @@ def test_a_wrong_fraction_is_told_as_a_ratio_and_a_missing_chip_by_name() -> Non
     bound, share = report["gfx942"]
     assert "on gfx942 the fraction is" in _said((tile, report | {"gfx942": (bound, share / 2)}))
     assert "0.5 times the right one" in _said((tile, report | {"gfx942": (bound, share / 2)}))
-    assert "the report has ['sm_90'], expected" in _said((tile, {"sm_90": report["sm_90"]}))
+    assert "the report has 'sm_90'; expected 'sm_90', 'gfx942'" in _said((tile, {"sm_90": report["sm_90"]}))
     assert "another part takes longer" in _said((tile, report | {"gfx942": ("other", share)}))
 
 

@@ -22,7 +22,7 @@ LITTLE = 60_000
 """Units for a formula that Z3 cannot decide; less than a tenth of a second."""
 
 
-UNLIMITED = 6.0
+UNLIMITED = 45.0
 """Seconds after which Z3 is interrupted. With its limit it takes a second at most; no alarm of Python's reaches it."""
 
 _LATE = (
