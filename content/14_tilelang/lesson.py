@@ -1231,6 +1231,8 @@ lesson.table(found, first="target, tile")
 # - A layout is a function: it can be drawn, counted and proved. `unknown` is not proved.
 # - What is live when decides what fits; what fits decides the tile; the tile decides the bytes.
 #
+# Next: [lab 14](../labs/14_tilelang.ipynb).
+#
 # **To read on**: the TileLang paper (arXiv 2504.17577); docs/virtual-npu.md and docs/tilelang.md of this course; CANN's
 # asc-devkit (its C API is what the AscendC sources call); Triton's Gluon tutorials.
 #

@@ -21,4 +21,5 @@ def main(library: str, spec_path: str) -> None:
     run(spec["blocks"], count, bases, sizes, grains, spec["report"].encode())
 
 
-main(*sys.argv[1:])
+if __name__ == "__main__":
+    main(*sys.argv[1:])
